@@ -42,7 +42,7 @@ class Wav2Vec2Config(BlockConfig):
     """A position scheme besides the convolved ones."""
     max_len: int = 1500
     """Not used: convolved positions have no end."""
-    channels: tuple[int, ...] = (512,) * 7
+    conv_channels: tuple[int, ...] = (512,) * 7
     """Channels of each convolution over samples."""
     sizes: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)
     """Values that each of them spans."""
@@ -62,9 +62,9 @@ class Wav2Vec2Config(BlockConfig):
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
         check_positive(self, "vocab_size", "depth", "position_size", "position_groups")
-        lists = (self.channels, self.sizes, self.strides)
-        if not self.channels or len({len(each) for each in lists}) > 1 or min(map(min, lists)) < 1:
-            raise ValueError(f"channels, sizes and strides must be as many numbers above 0, got {lists}")
+        lists = (self.conv_channels, self.sizes, self.strides)
+        if not self.conv_channels or len({len(each) for each in lists}) > 1 or min(map(min, lists)) < 1:
+            raise ValueError(f"conv_channels, sizes and strides must be as many numbers above 0, got {lists}")
         if self.dim % self.position_groups:
             raise ValueError(f"position_groups={self.position_groups} does not divide dim={self.dim}; use 1")
         if not 0 <= self.blank < self.vocab_size:
@@ -90,11 +90,11 @@ class Wav2Vec2(nn.Module):
     config_class = Wav2Vec2Config
     task = "transcribe-ctc"
     small: ClassVar[dict[str, Any]] = dict(
-        dim=32, depth=2, heads=2, ffn_dim=64, vocab_size=31, channels=(6, 8), sizes=(5, 3), strides=(3, 2),
+        dim=32, depth=2, heads=2, ffn_dim=64, vocab_size=31, conv_channels=(6, 8), sizes=(5, 3), strides=(3, 2),
         position_size=4, position_groups=4, max_len=64,
     )  # fmt: skip
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "tiny": dict(dim=144, depth=4, heads=4, ffn_dim=576, channels=(64,) * 7, position_size=32),
+        "tiny": dict(dim=144, depth=4, heads=4, ffn_dim=576, conv_channels=(64,) * 7, position_size=32),
         "base": dict(),
         "large": dict(dim=1024, depth=24, heads=16, ffn_dim=4096),
         "xls-r-300m": dict(
@@ -106,9 +106,9 @@ class Wav2Vec2(nn.Module):
         super().__init__()
         self.config = config
         self.convolutions = SampleConvolutions(
-            config.channels, config.sizes, config.strides, bias=config.conv_bias, each=config.conv_norm == "each"
+            config.conv_channels, config.sizes, config.strides, bias=config.conv_bias, each=config.conv_norm == "each"
         )
-        width = config.channels[-1]
+        width = config.conv_channels[-1]
         self.input_norm = build_norm("layer", width, config.norm_eps)
         self.project = nn.Linear(width, config.dim)
         self.positions = ConvPositions(config.dim, config.position_size, config.position_groups)

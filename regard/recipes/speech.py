@@ -12,24 +12,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from regard.config import override
 from regard.data.notices import track
 from regard.data.sets.spoken_windows import STEP, SpokenWindows
 from regard.data.sets.transcribed_speech import SpeechConfig, Spoken, SpokenFrames, SpokenIds
 from regard.hub.checkpoint import save_model
+from regard.hub.feature_extractor import load_features
+from regard.hub.remote import find
 from regard.hub.transcription import MARKERS, save_transcription, spoken_tokens
-from regard.models import preset
+from regard.models import build, preset
 from regard.objectives.ctc import ctc, fewest_frames
 from regard.objectives.next_token import next_token
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, special_ids, with_vocabulary
 from regard.runs.recipe import Recipe, from_scratch
 from regard.tokens import Tokenizer
-from regard.tokens.mel import LogMel
+from regard.tokens.mel import LogMel, Waveform
 from regard.train.progress import Line
 
-FRAMES = 8000
-"""Frames of a batch, of ten milliseconds each."""
+FRAMES, FRAME = 8000, 0.01
+"""Frames of a batch, and the seconds of each."""
 FEATURES: dict[str, Any] = dict(style="nemo", fft=512, preemphasis=0.97)
 """The settings of frames that each recording's own loudness and channel do not change."""
 DECODER, WINDOW, HOP = "whisper", 500, 320
@@ -66,8 +70,10 @@ def for_ctc(data: SpeechConfig, recipe: Recipe, out: Path, resume: bool, line: L
     train, valid = data.split()
     tokenizer = get_tokenizer(data, lambda: (f" {each.text}" for each in train), out, resume)
     recipe = with_vocabulary(recipe, tokenizer, blank=special_ids(tokenizer, "pad")[0])
-    features = LogMel(**FEATURES, bands=recipe.model.bands)
-    config = recipe.model
+    features, config = audio_settings(data, recipe.model), recipe.model
+    size = round(recipe.train.batch_tokens * FRAME / features.seconds(1))  # in samples, of a model that reads those
+    with torch.device("meta"):
+        vectors = build(recipe.family, config).out_lengths
 
     def encode(part: Sequence[Spoken], name: str) -> list[SpokenIds]:
         ids = tokenizer.encode_batch([f" {each.text}" if each.text else "" for each in part])
@@ -77,8 +83,8 @@ def for_ctc(data: SpeechConfig, recipe: Recipe, out: Path, resume: bool, line: L
             frames = features.frames(recording.length_at(features.rate))
             if recording.seconds > data.longest:
                 long.append(f"{each.place} ({recording.seconds:.0f} s)")
-            elif (vectors := -(-frames // config.subsampling)) < (least := fewest_frames(tokens)):
-                short.append(f"{each.place} ({vectors} vectors for {least} tokens)")
+            elif (count := int(vectors(torch.tensor(frames)))) < (least := fewest_frames(tokens)):
+                short.append(f"{each.place} ({count} vectors for {least} tokens)")
             else:
                 kept.append(SpokenIds(each, tokens, frames))
         report(line, name, len(part), short, long, data.longest)
@@ -87,13 +93,21 @@ def for_ctc(data: SpeechConfig, recipe: Recipe, out: Path, resume: bool, line: L
     first, held = encode(train, "training"), encode(valid, "validation")
     check_some(first, held, "lower --model.subsampling, or cut the files")
     frames = SpokenFrames(features, data.noise, data.masks, recipe.train.seed)
-    stream = frames.stream(first, recipe.train.batch_tokens)
-    seconds = sum(example.frames for example in first) * features.hop / features.rate
+    stream = frames.stream(first, size)
+    seconds = features.seconds(sum(example.frames for example in first))
     return Job(
         recipe=recipe, readers={"text": tokenizer, "audio": features}, stream=stream,
         valid=lambda: stream.once(held), objective=ctc,
         about=f"{len(first):,} recordings, {seconds / 3600:.1f} hours",
     )  # fmt: skip
+
+
+def audio_settings(data: SpeechConfig, config: Any) -> LogMel | Waveform:
+    """The frames, or samples, that the base which the data name reads, or a new model."""
+    if data.base is not None:
+        return load_features(find(data.base), config)
+    bands = getattr(config, "bands", None)
+    return Waveform() if bands is None else LogMel(**FEATURES, bands=bands)
 
 
 def for_decoder(data: SpeechConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:

@@ -33,6 +33,7 @@ from regard.runs.recipe import recipe as named_recipe
 from regard.tasks.base import Task
 from regard.tasks.loading import task_of
 from regard.tokens import Tokenizer
+from regard.tokens.published import has_files
 from regard.train import processes
 from regard.train.compute import Placed
 from regard.train.device import pick
@@ -356,7 +357,8 @@ def reads_text(base: str) -> bool:
     """Whether a trained model has embeddings of tokens to go on with: it reads or, as a captioner, writes texts."""
     path = find(base)
     model: Any = peek_model(path)
-    return hasattr(model.config, "vocab_size") and (TEXT.beside(path) or TEXT.name in task_of(path, model).inputs)
+    beside = TEXT.beside(path) or has_files(path)
+    return hasattr(model.config, "vocab_size") and (beside or TEXT.name in task_of(path, model).inputs)
 
 
 def with_vocabulary(recipe: Recipe, tokenizer: Tokenizer, **changes: Any) -> Recipe:

@@ -72,15 +72,18 @@ class CTCTranscriber(SpeechEvaluation, Transcriber):
     @torch.inference_mode()
     def log_probs(self, waves: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The log-probabilities of tokens for every vector of each of these stretches of samples."""
-        frames = [self.features(wave) for wave in waves]
-        audio = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True).to(next(self.model.parameters()))
-        lengths = torch.tensor([len(each) for each in frames], device=audio.device)
-        rows = self.model(audio, lengths).float().log_softmax(-1).cpu()
-        counts = self.model.out_lengths(lengths).tolist()
+        frames = [self.features(wave) for wave in waves if np.abs(wave).max(initial=0) > SILENCE]
+        audible: Iterator[np.ndarray] = iter(())
+        if frames:
+            audio = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True).to(next(self.model.parameters()))
+            lengths = torch.tensor([len(each) for each in frames], device=audio.device)
+            rows = self.model(audio, lengths).float().log_softmax(-1).cpu().numpy()
+            audible = (row[:count] for row, count in zip(rows, self.model.out_lengths(lengths).tolist(), strict=True))
         return [
-            row[:count].numpy() if np.abs(wave).max(initial=0) > SILENCE else self.nothing(count)
-            for row, count, wave in zip(rows, counts, waves, strict=True)
-        ]
+            next(audible) if np.abs(wave).max(initial=0) > SILENCE
+            else self.nothing(int(self.model.out_lengths(torch.tensor(self.features.frames(len(wave))))))
+            for wave in waves
+        ]  # fmt: skip
 
     def nothing(self, count: int) -> np.ndarray:
         """The log-probabilities of vectors that certainly stand for nothing."""
@@ -88,16 +91,18 @@ class CTCTranscriber(SpeechEvaluation, Transcriber):
         rows[:, self.model.config.blank] = 0.0
         return rows
 
-    def heard(self, rows: np.ndarray, start: float, beams: int) -> list[Heard]:
-        """The tokens of a stretch that begins at a time."""
+    def heard(self, rows: np.ndarray, start: int, beams: int) -> list[Heard]:
+        """The tokens of a stretch that begins with a vector of the recording."""
         blank = self.model.config.blank
         if beams == 1:
             ids, places = collapse(rows.argmax(1), blank)
         else:
             ids = list(beam_search(rows, blank, beams)[0][0])
             places = align(rows, tuple(ids), blank)
-        times = [start + place * self.step for place in places]
-        return [Heard(id, time, time + self.step) for id, time in zip(ids, times, strict=True)]
+        return [
+            Heard(id, (start + place) * self.step, (start + place + 1) * self.step)
+            for id, place in zip(ids, places, strict=True)
+        ]
 
     def tokens(self, recording: Recording, beams: int) -> Iterator[Heard]:
         """The tokens of a recording of any length, window by window; only one window is in memory."""
@@ -108,7 +113,7 @@ class CTCTranscriber(SpeechEvaluation, Transcriber):
             rows = self.log_probs([recording.samples(rate, start, start + size)])[0]
             first = done - start // stride
             last = len(rows) if start + size >= length else seam(rows, 2 * context, self.model.config.blank)
-            yield from self.heard(rows[first:last], (start // stride + first) * self.step, beams)
+            yield from self.heard(rows[first:last], start // stride + first, beams)
             if start + size >= length:
                 return
             done = start // stride + last
@@ -126,7 +131,7 @@ class CTCTranscriber(SpeechEvaluation, Transcriber):
             part = short[first : first + TOGETHER]
             waves = [recordings[index].samples(self.features.rate) for index in part]
             for index, rows in zip(part, self.log_probs(waves), strict=True):
-                for segment in self.segments(self.heard(rows, 0.0, beams)):
+                for segment in self.segments(self.heard(rows, 0, beams)):
                     put(index, segment)
         for index in sorted(set(range(len(recordings))) - set(short)):
             for segment in self.segments(self.tokens(recordings[index], beams)):
@@ -145,11 +150,11 @@ class CTCTranscriber(SpeechEvaluation, Transcriber):
             yield self.segment(phrase)
 
     def words(self, tokens: Iterable[Heard]) -> Iterator[list[Heard]]:
-        """The tokens of each word; a space begins one, and so does a pause."""
+        """The tokens of each word. A space begins one, a pause does not: a token may come late."""
         word: list[Heard] = []
         for token in tokens:
             text = self.tokenizer.decode([token.id])
-            if word and (text[:1].isspace() or token.start - word[-1].end > PAUSE):
+            if word and text[:1].isspace():
                 yield word
                 word = []
             if text.strip():
@@ -176,7 +181,8 @@ class CTCTranscriber(SpeechEvaluation, Transcriber):
         if len(audio) != 1:
             raise ValueError(f"a {type(self.model).__name__} reads one recording at a time, got {len(audio)}")
         model, blank, rate = self.model, self.model.config.blank, self.features.rate
-        frames = self.features(AUDIO.read(audio[0]).samples(rate, 0, int(WINDOW * rate)))
+        samples = AUDIO.read(audio[0]).samples(rate, 0, int(WINDOW * rate))
+        frames = self.features(samples)
         row = frames[None].to(next(model.parameters()))
         inputs = {"audio": row, "lengths": torch.tensor([len(frames)], device=row.device)}
         with torch.inference_mode():
@@ -192,7 +198,8 @@ class CTCTranscriber(SpeechEvaluation, Transcriber):
         title = f"Vectors of {1000 * self.step:.0f} ms"
         return Prepared(
             model=model, inputs=inputs, run=lambda inputs: model(**inputs), choose=choose, tokenizer=self.tokenizer,
-            sequences=[TokenSequence("audio", title, letters)], answers="tags", own_views=("heard",), traceable=False,
+            sequences=[TokenSequence("audio", title, letters, seconds=self.step)], sound=AUDIO.send((samples, rate)),
+            answers="tags", own_views=("heard",), traceable=False,
             request={"text": self.tokenizer.decode(ids), "step": self.step},
         )  # fmt: skip
 

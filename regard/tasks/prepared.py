@@ -49,6 +49,8 @@ class TokenSequence:
     """The characters of the first text that each token stands for; None for special tokens."""
     text: str = ""
     """The text that the tokens spell, if they spell one."""
+    seconds: float | None = None
+    """The seconds of sound that each token, or each column of a grid, stands for."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -147,6 +149,8 @@ class Prepared:
     """Bytes, rows × columns × channels: the image as it was brought to the model's size."""
     original: Any = None
     """The image as it was given: a path, or a Pillow image."""
+    sound: str | None = None
+    """The recording that was read, as a data: URI."""
     request: dict[str, Any] = field(default_factory=dict)
     """The input as it was given, for JSON."""
     details: Callable[[Float[Tensor, "P V"]], dict[str, Any]] = lambda logits: {}

@@ -67,9 +67,9 @@ def read_speech(
 
     return Prepared(
         model=model, inputs=sound | {"target": torch.tensor([whole])}, run=lambda inputs: model(**inputs),
-        row_sequence=1,
+        row_sequence=1, sound=AUDIO.send((recording.samples(mel.rate, 0, count * mel.hop), mel.rate)),
         sequences=[
-            TokenSequence("audio", f"Vectors of {1000 * step:.0f} ms, by their seconds", seconds),
+            TokenSequence("audio", f"Vectors of {1000 * step:.0f} ms, by their seconds", seconds, seconds=step),
             TokenSequence("text", "Transcript", names.pieces(whole), whole, prefix=len(front)),
         ],
         choose=choose, tokenizer=names, forbidden=tokens.suppressed, fixed=len(front), traceable=False,

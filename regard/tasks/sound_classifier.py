@@ -1,6 +1,7 @@
 """Sound models: a vector for each recording, and labels."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -85,9 +86,12 @@ class SoundEncoder(Task):
         if len(audio) != 1:
             raise ValueError(f"a {type(self.model).__name__} reads one recording at a time, got {len(audio)}")
         model, answers = self.model, self.output
-        frames = self.features(next(self.stretches(AUDIO.read(audio[0]))))
+        samples = next(self.stretches(AUDIO.read(audio[0])))
+        frames = self.features(samples)
         picture = spectrogram_image(frames)
         patches, prefix = parts.patch_grid(model, picture.shape[:2]), parts.prefix_length(model)
+        column = self.features.seconds(len(frames) / patches.grid[1])
+        tokens = replace(image_sequence(picture.shape, patches, prefix), seconds=column)
         grids = LayerGrids(queries=patches, keys=patches, prefix=prefix)
 
         def run(inputs: dict[str, Tensor]) -> Tensor:
@@ -102,7 +106,7 @@ class SoundEncoder(Task):
         return Prepared(
             model=model, inputs={"audio": frames[None].to(next(model.parameters()))}, run=run, answers=answers,
             row_sequence=None, choose=choose, labels=list(getattr(model.config, "labels", ())), image=picture,
-            original=audio[0], tower=model, sequences=[image_sequence(picture.shape, patches, prefix)],
+            original=audio[0], tower=model, sequences=[tokens], sound=AUDIO.send((samples, self.features.rate)),
             grids=dict.fromkeys(parts.attention_layers(model), grids),
             embed=lambda inputs: model.embed(**inputs), request={},
         )  # fmt: skip

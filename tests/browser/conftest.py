@@ -21,7 +21,8 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chro
 """The shell is the same engine without a window around it, and a new visitor there costs a third."""
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--disable-component-update", "--disable-sync", "--use-fake-ui-for-media-stream",
+    "--use-fake-device-for-media-stream",
 )  # fmt: skip
 HTML = "<img src=x onerror=alert(1)>"
 KEY = "it's a $ecret"

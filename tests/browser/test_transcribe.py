@@ -1,6 +1,7 @@
 """A recording is chosen or dropped, its phrases come one by one, and each can be played."""
 
 import base64
+import re
 
 import numpy as np
 import pytest
@@ -49,6 +50,31 @@ def test_a_recording_is_dropped_and_a_phrase_is_played(visit, address, directory
     page.locator(".phrases .time").last.click()
     start = regard.load(directory).transcribe(recording).segments[-1].start
     page.wait_for_function("start => document.querySelector('audio').currentTime >= start - 0.01", arg=start)
+
+
+def test_a_microphone_is_recorded(visit, address):
+    """Chromium's own device, which beeps."""
+    page = visit(address=address)
+    page.get_by_role("button", name="Record", exact=True).click()
+    page.get_by_role("button", name="Stop recording").wait_for()
+    page.wait_for_timeout(1200)
+    page.get_by_role("button", name="Stop recording").click()
+    page.wait_for_function("() => document.querySelector('audio').duration > 0.8")
+    expect(page.locator(".status").first).to_contain_text(re.compile("phrase|Nothing is said"))
+    expect(page.locator(".problem")).to_have_count(0)
+
+
+def test_the_stretch_of_a_token_is_played(visit, address, recording):
+    page = visit("#look", address=address)
+    page.evaluate(DROP, [".drop", base64.b64encode(recording).decode()])
+    panel = page.locator("[data-panel=sound]")
+    expect(panel.locator("[data-said=sound]")).to_contain_text("Choose a token")
+    page.locator('[data-key="token 0 60"]').click()
+    expect(panel.locator("[data-said=sound]")).to_contain_text("of second 1.20 to 1.22")
+    panel.get_by_role("button", name="Play the token").click()
+    page.wait_for_function("() => document.querySelector('[data-panel=sound] audio').currentTime >= 1.1")
+    page.locator('[data-key="token 1 1"]').click()
+    expect(panel.locator("[data-said=sound]")).to_contain_text("of second")
 
 
 def test_what_is_no_recording_is_said_in_a_line(visit, address):

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import regard
+from regard.data.readers.audio_files import wav_bytes
 from regard.hub import export_model, load_model
 from regard.hub.feature_extractor import load_features, save_features
+from regard.recipes import recipe
 from tests.parity.peers import CLOSE, change_config, change_tensors, far, random_model, saved
 
 transformers = pytest.importorskip("transformers")
@@ -117,3 +119,19 @@ def test_samples_are_those_of_their_feature_extractor(tmp_path, normalize):
     assert np.abs(ours(samples).numpy() - wanted).max() <= 1e-5
     save_features(tmp_path, ours)
     assert load_features(tmp_path) == ours
+
+
+def test_a_checkpoint_is_fine_tuned(directory, tmp_path):
+    """Its samples and letters stay as they are; texts are written in the case that the letters have."""
+    rng, rows = np.random.default_rng(5), ["path\ttext"]
+    for index in range(6):
+        (tmp_path / f"{index}.wav").write_bytes(wav_bytes(rng.normal(size=2000) / 10, 16_000))
+        rows.append(f"{index}.wav\tno shoe")
+    (tmp_path / "train.tsv").write_text("\n".join(rows) + "\n")
+    plan = recipe("speech", {"data.base": str(directory), "data.audio": str(tmp_path / "train.tsv"), "train.steps": 2})
+    regard.fit(plan, tmp_path / "run", quiet=True)
+    tuned, before = regard.load(tmp_path / "run"), regard.load(directory)
+    assert tuned.features == before.features and tuned.model.config == before.model.config
+    ids = tuned.tokenizer.encode("no shoe")
+    assert [LETTERS[id] for id in ids] == ["N", "O", "|", "S", "H", "O", "E"]
+    assert not torch.equal(tuned.model.head.weight, before.model.head.weight)

@@ -43,7 +43,7 @@ def spoken(tokenizer, texts, pause):
     """Samples whose level is the token: each letter for two vectors and a blank, and a pause between texts."""
     levels = [tokenizer.pad] * pause
     for text in texts:
-        for id in tokenizer.encode(text):
+        for id in tokenizer.encode(f" {text}"):
             levels += [id, id, tokenizer.pad]
         levels += [tokenizer.pad] * pause
     return np.repeat(np.array(levels, dtype=np.float32) / 1000, STRIDE)
@@ -148,4 +148,4 @@ def test_what_ctc_cannot_spell_is_named_before_training(tmp_path, capsys):
     fields = {"data.audio": str(tmp_path / "train.tsv"), "data.valid": str(tmp_path / "train.tsv"), "train.steps": 1}
     regard.fit("speech", out=tmp_path / "run", **fields, **sizes)
     said = capsys.readouterr().err
-    assert "fewer vectors than tokens" in said and "5.wav (1 vectors for 3 tokens)" in said
+    assert "fewer vectors than tokens" in said and "5.wav (1 vectors for 4 tokens)" in said

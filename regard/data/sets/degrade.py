@@ -37,7 +37,8 @@ def reverberated(samples: np.ndarray, rate: int, rng: np.random.Generator) -> np
     """A recording in a room: convolved with noise that decays."""
     seconds = rng.uniform(*ROOMS)
     count = int(rate * seconds)
-    echo = rng.standard_normal(count) * 10 ** (-3 * np.arange(count) / count)
+    decay = np.logspace(0, -3, count, endpoint=False, dtype=np.float32)
+    echo = rng.standard_normal(count, dtype=np.float32) * decay
     echo *= rng.uniform(0.1, 0.5) / np.linalg.norm(echo)
     echo[0] += 1
     size = 1 << (len(samples) + count - 1).bit_length()

@@ -6,6 +6,7 @@ beginning is said, so that the next window begins there; silence is a single tim
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from regard.data.sets.degrade import degraded
 from regard.data.sets.transcribed_speech import Spoken, masked
 
 WHOLE = 0.15
-"""The share of batches that are padded to the whole window, which the model is given when it transcribes."""
+"""The share of batches that are padded to the whole window, which the model is given when it transcribes. They hold as
+many frames as others, so fewer recordings."""
 STEP = 0.02
 """Seconds from one timestamp to the next."""
 
@@ -102,7 +104,8 @@ class SpokenWindows:
 
     def stream(self, recordings: Sequence[Spoken], max_frames: int) -> Stream:
         """Endless batches of windows, other ones in every epoch."""
-        return Stream(lambda epoch: self.windows(recordings, epoch), self.collate, max_frames, seed=self.seed)
+        collate = partial(self.collate, most=max_frames)
+        return Stream(lambda epoch: self.windows(recordings, epoch), collate, max_frames, seed=self.seed)
 
     def frames(self, window: SpokenWindow) -> Tensor:
         """The frames of a window, scaled as those of the whole recording are."""
@@ -115,12 +118,14 @@ class SpokenWindows:
         frames = features(degraded(samples, features.rate, rng, self.noise))[part]
         return masked(frames, rng) if self.masks else frames
 
-    def collate(self, windows: Sequence[SpokenWindow]) -> Batch:
+    def collate(self, windows: Sequence[SpokenWindow], most: int) -> Batch:
         """Frames padded with zeros, in some batches to a whole window, and targets between start and end."""
-        frames = [self.frames(window) for window in windows]
-        longest = max(len(each) for each in frames)
         rng = np.random.default_rng((self.seed, windows[0].epoch or 0, windows[0].number))
-        size = self.features.frames(0) if windows[0].epoch is not None and rng.random() < WHOLE else longest
+        whole = windows[0].epoch is not None and rng.random() < WHOLE
+        if whole:
+            windows = windows[: max(1, most // self.features.frames(0))]
+        frames = [self.frames(window) for window in windows]
+        size = self.features.frames(0) if whole else max(len(each) for each in frames)
         padded = torch.stack([F.pad(each, (0, 0, 0, size - len(each))) for each in frames])
         inputs = {
             "frames": padded,

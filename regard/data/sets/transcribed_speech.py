@@ -220,7 +220,7 @@ class SpokenFrames:
     """Turns recordings into batches of frames, in training with noise and masks."""
 
     features: Any
-    """Settings of frames that turn samples into them: a `regard.tokens.mel.LogMel`."""
+    """Settings that turn samples into frames: a `regard.tokens.mel.LogMel`, or a `Waveform`."""
     noise: float
     masks: bool
     seed: int = 0
@@ -251,10 +251,10 @@ class SpokenFrames:
 
 
 def masked(frames: Tensor, rng: np.random.Generator) -> Tensor:
-    """Frames with some bands and some stretches of time at the mean (Park et al., 2019)."""
+    """Frames with some bands and some stretches of time at the mean (Park et al., 2019); samples have no bands."""
     frames = frames.clone()
     mean = frames.mean()
-    for axis, share in ((1, WIDEST_BANDS), (0, LONGEST_FRAMES)):
+    for axis, share in [(1, WIDEST_BANDS), (0, LONGEST_FRAMES)][2 - frames.dim() :]:
         for _ in range(MASKS):
             width = int(rng.integers(math.ceil(frames.shape[axis] * share) + 1))
             start = int(rng.integers(frames.shape[axis] - width + 1))

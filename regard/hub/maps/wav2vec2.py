@@ -47,7 +47,7 @@ FIELDS = {
     "attention_dropout": Field("attention_dropout", 0.1),
     "ffn_dropout": Field("activation_dropout", 0.1),
     "norm_eps": Field("layer_norm_eps", 1e-5),
-    "channels": Field("conv_dim", (512,) * 7),
+    "conv_channels": Field("conv_dim", (512,) * 7),
     "sizes": Field("conv_kernel", (10, 3, 3, 3, 3, 2, 2)),
     "strides": Field("conv_stride", (5, 2, 2, 2, 2, 2, 2)),
     "conv_bias": Field("conv_bias", False),
@@ -80,6 +80,6 @@ WAV2VEC2 = Map(
     only=dict(feat_extract_activation="gelu", add_adapter=False, adapter_attn_dim=None),
     # Without masks in training, they have no vector for what is masked.
     write=lambda ours: dict(
-        architectures=["Wav2Vec2ForCTC"], num_feat_extract_layers=len(ours.channels), mask_time_prob=0.0
+        architectures=["Wav2Vec2ForCTC"], num_feat_extract_layers=len(ours.conv_channels), mask_time_prob=0.0
     ),
 )  # fmt: skip

@@ -83,12 +83,13 @@ class Page:
         if prepared.answers == "number":
             answer["value"] = float(self.logits[0, 0])
         image = {} if prepared.image is None else {"image": image_uri(prepared.image)}
+        sound = {} if prepared.sound is None else {"sound": prepared.sound}
         for data, one in zip(self.sequences, prepared.sequences, strict=True):
             if "tokens" in data:
                 data["tokens"] = one.tokens  # those of queries are named by what they found
             data["vectors"] = self.strips.of(data.get("ids") or [])
         return {
-            "model": type(self.model).__name__, "name": self.name, "input": image | prepared.request,
+            "model": type(self.model).__name__, "name": self.name, "input": image | sound | prepared.request,
             "sequences": self.sequences, "layers": [self.layer_data(layer) for layer in self.layers], "answer": answer,
             "off": [list(head) for head in self.off], "change": self.change(self.logits),
             "ahead": self.tokens(self.ahead), "own": self.own, "ends": self.ends,

@@ -30,6 +30,7 @@ def image_uri(pixels: np.ndarray) -> str:
 def sequence_data(prepared: Prepared, sequence: TokenSequence, task: Any) -> dict[str, Any]:
     """Return a sequence of tokens, or the grid of an image, as data; raise an error if there are too many tokens."""
     data: dict[str, Any] = {"name": sequence.name, "title": sequence.title}
+    data |= {} if sequence.seconds is None else {"seconds": sequence.seconds}
     if sequence.grid is not None:
         assert prepared.image is not None
         data |= {"grid": list(sequence.grid.grid), "cell": sequence.grid.cell,

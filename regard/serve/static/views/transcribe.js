@@ -3,6 +3,7 @@
 import { stream } from "../api.js";
 import { createDrop } from "../drop.js";
 import { make } from "../make.js";
+import { canRecord, createRecorder } from "../record.js";
 import { createSettings } from "../settings.js";
 import { createTask } from "../task.js";
 
@@ -21,7 +22,8 @@ export const view = {
 
   mount(host, context) {
     const player = make("audio", { controls: true, hidden: true });
-    const zone = createDrop({ name: "audio", label: "Recording", take }, player);
+    const recorder = canRecord() ? createRecorder(take) : null;
+    const zone = createDrop({ name: "audio", label: "Recording", take }, recorder?.element ?? null, player);
     const settings = createSettings("transcribe", SETTINGS);
     const phrases = make("ol", { class: "phrases" });
     const result = make("section", { class: "result", hidden: true, "aria-label": "Result" }, phrases);
@@ -72,7 +74,10 @@ export const view = {
         phrases.replaceChildren();
         result.hidden = true;
       },
-      end: () => URL.revokeObjectURL(player.src),
+      end() {
+        recorder?.end();
+        URL.revokeObjectURL(player.src);
+      },
     };
   },
 };
