@@ -65,7 +65,8 @@ def test_a_microphone_is_recorded(visit, address):
 
 
 def test_the_stretch_of_a_token_is_played(visit, address, recording):
-    page = visit("#look", address=address)
+    page = visit("#/look?model=whisper", address=address)
+    page.locator(".drop").wait_for()
     page.evaluate(DROP, [".drop", base64.b64encode(recording).decode()])
     panel = page.locator("[data-panel=sound]")
     expect(panel.locator("[data-said=sound]")).to_contain_text("Choose a token")
