@@ -35,7 +35,7 @@ MEASURED = 200
 def sound(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small Transformer over spectrograms."""
     model = preset("spectrogram-vit", "tiny")
-    train = from_scratch(steps=1500, batch_tokens=ROWS * model.image[1], lr=2e-3, smoothing=0.1, every=250)
+    train = from_scratch(steps=600, batch_tokens=ROWS * model.image[1], lr=2e-3, smoothing=0.1, every=250)
     return Recipe(name="sound", family="spectrogram-vit", model=model, data=SoundsConfig(), train=train)
 
 

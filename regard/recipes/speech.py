@@ -75,7 +75,7 @@ def for_ctc(data: SpeechConfig, recipe: Recipe, out: Path, resume: bool, line: L
     features, config = audio_settings(data, recipe.model), recipe.model
     size = round(recipe.train.batch_tokens * FRAME / features.seconds(1))  # in samples, of a model that reads those
     with torch.device("meta"):
-        vectors = build(recipe.family, config).out_lengths
+        vectors: Any = build(recipe.family, config).out_lengths
 
     def encode(part: Sequence[Spoken], name: str) -> list[SpokenIds]:
         ids = tokenizer.encode_batch([f" {each.text}" if each.text else "" for each in part])

@@ -262,10 +262,8 @@ def _read_letters(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
     bar = parse(source.settings.get("word_delimiter_token", "|"), str, "word_delimiter_token")
     vocabulary = _read_ids(_existing(source.directory / "vocab.json"))
     inner = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=source.names["unk"]))
-    capitals = [letter for letter in vocabulary if len(letter) == 1 and letter.isupper()]
-    case = [normalizers.Replace(letter.lower(), letter) for letter in capitals if letter.lower() not in vocabulary]
-    lower = [] if capitals else [normalizers.Lowercase()]
-    inner.normalizer = normalizers.Sequence([normalizers.Replace(" ", bar), *case, *lower])
+    case = [normalizers.Replace(c.lower(), c) for c in vocabulary if c.isupper() and c.lower() not in vocabulary]
+    inner.normalizer = normalizers.Sequence([normalizers.Replace(" ", bar), *(case or [normalizers.Lowercase()])])
     inner.decoder = decoders.Sequence([decoders.Replace(bar, " "), decoders.Fuse()])
     return inner, []
 
