@@ -80,6 +80,11 @@ class GraphTransformerConfig(BlockConfig):
             raise ValueError(f"the encoding {idle[0]} is of pairs without an edge, too; use attention=nodes for it")
 
     @property
+    def reads_links(self) -> bool:
+        """Whether features of edges are read."""
+        return self.attention == "edges" or "path" in self.encodings
+
+    @property
     def outputs(self) -> int:
         """Logits or numbers that are predicted."""
         return len(self.labels) or self.numbers

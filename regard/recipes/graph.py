@@ -57,6 +57,11 @@ def prepare_graphs(data: GraphsConfig, recipe: Recipe, out: Path, resume: bool, 
         recipe.model, labels=labels, numbers=0 if labels else 1, level="nodes" if of_nodes else "graph",
         node_features=width, edge_features=links,
     )  # fmt: skip
+    if links and not getattr(model, "reads_links", True):
+        unread = ", ".join(each.name for each in features.links)
+        line.say(
+            f"attributes of edges are not read ({unread}); add path to --model.encodings, or --model.attention edges"
+        )
     recipe = replace(recipe, model=model)
     batches, most = GraphBatches(features, labels, recipe.train.seed), recipe.train.batch_tokens
     held = batches.examples(valid)

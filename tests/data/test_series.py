@@ -134,6 +134,20 @@ def test_a_mistake_in_a_table_is_one_line_with_its_place(text, error):
     assert error in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_columns_of_another_table_are_never_mixed_up():
+    """Dates with another name are found; targets by their order only where the table has none of their names."""
+    columns = Columns("date", None, ("a", "b"))
+
+    def values(text):
+        (series,) = read_series(table_of(text.encode()), columns)
+        return series.values.tolist(), series.grid.label(0)
+
+    assert values("when,b,a\n2024-01-02,3,4\n2024-01-01,1,2\n") == ([[2, 1], [4, 3]], "2024-01-01")
+    assert values("when,x,y\n2024-01-01,1,2\n2024-01-02,3,4\n") == ([[1, 2], [3, 4]], "2024-01-01")
+    with pytest.raises(ValueError, match="has no column 'a', which the model reads"):
+        values("when,b,c\n2024-01-01,1,2\n2024-01-02,3,4\n")
+
+
 def test_columns_that_a_table_does_not_have_are_named():
     with pytest.raises(ValueError, match="has no column 'hollidays'; did you mean 'holidays'"):
         read("date,y,holidays\n2024-01-01,1,0", known=("hollidays",))

@@ -188,7 +188,7 @@ def with_categories(table: Table, columns: Columns) -> Columns:
 def read_series(table: Table, columns: Columns) -> list[Series]:
     """The series of a table, each on its grid of dates, in the order of their first rows."""
     names, rows = header_of(table)
-    indices = indices_of(names, columns, table)
+    indices = indices_of(names, columns, table, rows)
     parse = stamps_of(table, rows, indices.get("date"))
     groups: dict[str, list[int]] = {}
     for index, (_, row) in enumerate(rows):
@@ -203,8 +203,9 @@ def read_series(table: Table, columns: Columns) -> list[Series]:
     ]  # fmt: skip
 
 
-def indices_of(names: Sequence[str], columns: Columns, table: Table) -> dict[str, int]:
-    """The index of each column; targets of a table without names, or with as many numbers, are found by their order."""
+def indices_of(names: Sequence[str], columns: Columns, table: Table, rows: "Rows") -> dict[str, int]:
+    """The index of each column; targets of a table with none of their names are found by their order, dates that have
+    another name by what they are."""
     indices: dict[str, int] = {}
     for role, name in (("date", columns.date), ("item", columns.item)):
         if name is not None and name in names:
@@ -212,9 +213,15 @@ def indices_of(names: Sequence[str], columns: Columns, table: Table) -> dict[str
     wanted = (*columns.targets, *columns.widths)
     missing = [name for name in wanted if name not in names]
     free = [i for i, name in enumerate(names) if i not in indices.values()]
-    if missing and not columns.widths and len(free) == len(columns.targets):
+    if columns.date is not None and "date" not in indices:
+        readers = {i: reader_of([row[i] for _, row in rows[:LOOKED_AT]]) for i in free if names[i] not in wanted}
+        if (dated := next((i for i, found in readers.items() if found is not None and not found[1]), None)) is not None:
+            indices["date"] = dated
+            free.remove(dated)
+    strangers = bool(wanted) and len(missing) == len(wanted) and not columns.widths
+    if strangers and len(free) == len(columns.targets):
         return indices | dict(zip(columns.targets, free, strict=True))
-    if missing and not columns.widths and "date" not in indices and len(free) == len(columns.targets) + 1:
+    if strangers and "date" not in indices and len(free) == len(columns.targets) + 1:
         return {"date": free[0]} | dict(zip(columns.targets, free[1:], strict=True))
     if missing:
         shown = ", ".join(map(repr, names[:8])) + ", …" * (len(names) > 8)
