@@ -40,9 +40,9 @@ def labelled(files, target):
     return graphs
 
 
-def train(out, monkeypatch, graphs, **fields):
+def train(out, monkeypatch, graphs, quiet=True, **fields):
     monkeypatch.setattr("regard.data.sets.labelled_graphs.open_graphs", lambda source: graphs)
-    fit("graph", out=out, quiet=True, **TINY | {"data.graphs": str(out.parent)} | fields)
+    fit("graph", out=out, quiet=quiet, **TINY | {"data.graphs": str(out.parent)} | fields)
     return regard.load(out)
 
 
@@ -122,6 +122,12 @@ def test_numbers_of_molecules(tmp_path):
     assert linear["mean_error"] < scored.baselines["the median"]["mean_error"]  # here the number is one of atoms
     with pytest.raises(ValueError, match="'C1' is no molecule that RDKit can read"):
         task.predict("C1")
+
+
+@pytest.mark.parametrize("fields, named", [({}, True), ({"model.attention": "edges"}, False)])
+def test_attributes_of_edges_that_are_not_read_are_named(files, tmp_path, monkeypatch, capsys, fields, named):
+    train(tmp_path / "run", monkeypatch, labelled(files, "label"), quiet=False, **fields)
+    assert ("attributes of edges are not read (weight); add path" in capsys.readouterr().err) == named
 
 
 def test_fine_tuning_reads_attributes_in_the_order_of_the_base(files, tmp_path, monkeypatch):
