@@ -134,6 +134,12 @@ def render_predictions(answer: dict[str, Any]) -> str:
     return "\n".join("\t".join(shown(value) for value in row.values()) for row in answer["predictions"])
 
 
+def table_columns(answer: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the one prediction as columns of a table; those of nodes, or of several graphs, are one cell."""
+    rows = answer["predictions"]
+    return rows[0] if len(rows) == 1 and "node" not in rows[0] else answer
+
+
 def shown_row(rows: list[dict[str, Any]]) -> str:
     """A prediction in a few words."""
     return ", ".join(f"{name} {shown(value)}" for name, value in rows[0].items())
@@ -151,7 +157,7 @@ class GraphPredictor(GraphEncoder):
         Verb(
             name="predict", does="predicts facts of graphs", help="Predict labels or numbers of graphs, or of nodes.",
             as_json=lambda rows: {"predictions": rows}, render=render_predictions,
-            columns=lambda answer: answer["predictions"][0],
+            columns=table_columns,
         ),
         EMBED,
     )  # fmt: skip

@@ -94,6 +94,8 @@ def test_nodes_of_one_large_graph(tmp_path, monkeypatch):
     assert scored.scores["examples"] == 120 - 12 == int(graph.chosen.sum()) and scored.unit == "nodes"
     rows = task.predict([graph.graph])[0]
     assert [row["node"] for row in rows] == [str(node) for node in range(120)] and rows[0]["community"] in "0123"
+    assert task.verb("predict").columns({"predictions": rows}) == {"predictions": rows}  # a cell of a table has all
+    assert task.verb("predict").columns({"predictions": [{"logp": 1.5}]}) == {"logp": 1.5}
     assert "community" not in [each.name for each in task.features.nodes]  # the answer is no input
     order = np.random.default_rng(0).permutation(120)
     a, b = task.outputs(task.model, [graph.graph, moved(graph.graph, order)])
