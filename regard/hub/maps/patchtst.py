@@ -46,8 +46,8 @@ FIXED: dict[str, Any] = dict(
     position="learned", norm="layer", bias=True, kernel="full", cross_kernel=None, kv_heads=None, head_dim=None,
     covariates=0, quantiles=(), linear=False,
 )  # fmt: skip
-POOLINGS = {"mean": "mean", "max": "max", None: "none"}
-SCALINGS = {"std": "std", None: "none", False: "none"}
+POOLINGS: dict[Any, str] = {"mean": "mean", "max": "max", None: "none"}
+SCALINGS: dict[Any, str] = {"std": "std", None: "none", False: "none"}
 """Their words for our values; null is one of them, and not what is left out."""
 
 
