@@ -258,12 +258,15 @@ def _read_marian(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
 
 
 def _read_letters(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
-    """wav2vec 2.0's letters, with a bar in place of each space; texts are written in the case that these have."""
+    """wav2vec 2.0's letters, with a bar in place of each space; texts get the case of these, if it is one."""
     bar = parse(source.settings.get("word_delimiter_token", "|"), str, "word_delimiter_token")
     vocabulary = _read_ids(_existing(source.directory / "vocab.json"))
     inner = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=source.names["unk"]))
-    case = [normalizers.Replace(c.lower(), c) for c in vocabulary if c.isupper() and c.lower() not in vocabulary]
-    inner.normalizer = normalizers.Sequence([normalizers.Replace(" ", bar), *(case or [normalizers.Lowercase()])])
+    capitals = [letter for letter in vocabulary if len(letter) == 1 and letter.isupper()]
+    alone = [letter for letter in capitals if letter.lower() not in vocabulary]
+    case: list[Any] = [normalizers.Replace(letter.lower(), letter) for letter in alone]
+    case = case if capitals else [normalizers.Lowercase()]
+    inner.normalizer = normalizers.Sequence([normalizers.Replace(" ", bar), *case])
     inner.decoder = decoders.Sequence([decoders.Replace(bar, " "), decoders.Fuse()])
     return inner, []
 

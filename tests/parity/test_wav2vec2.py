@@ -12,6 +12,7 @@ from regard.data.readers.audio_files import wav_bytes
 from regard.hub import export_model, load_model
 from regard.hub.feature_extractor import load_features, save_features
 from regard.recipes import recipe
+from regard.tokens.published import read_files
 from tests.parity.peers import CLOSE, change_config, change_tensors, far, random_model, saved
 
 transformers = pytest.importorskip("transformers")
@@ -119,6 +120,18 @@ def test_samples_are_those_of_their_feature_extractor(tmp_path, normalize):
     assert np.abs(ours(samples).numpy() - wanted).max() <= 1e-5
     save_features(tmp_path, ours)
     assert load_features(tmp_path) == ours
+
+
+@pytest.mark.parametrize("letters, wanted", [("ABN", "NAB|A"), ("abn", "nab|a"), ("ABNabn", "Nab|a")])
+def test_texts_get_the_case_of_the_letters(tmp_path, letters, wanted):
+    """Special tokens in brackets are no capital letters; where there are both cases, texts stay as they are."""
+    names = ["[PAD]", "[UNK]", "|", *letters]
+    (tmp_path / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "wav2vec2"}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "Wav2Vec2CTCTokenizer", "unk_token": "[UNK]", "pad_token": "[PAD]"}))  # fmt: skip
+    ids = read_files(tmp_path)[0].encode("Nab a").ids
+    assert [names[id] for id in ids] == list(wanted)
 
 
 def test_a_checkpoint_is_fine_tuned(directory, tmp_path):
