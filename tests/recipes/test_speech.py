@@ -75,7 +75,7 @@ def test_an_encoder_decoder_learns_them_too(tmp_path):
     pytest.importorskip("espeakng_loader")
     fit(recipe("speech", {"model": "whisper"}), tmp_path / "run", quiet=True)
     scores = evaluate(tmp_path / "run", {}).scores
-    assert scores["examples"] >= 1000 and scores["wer"] <= 8, scores
+    assert scores["examples"] >= 1000 and scores["wer"] <= 15, scores
 
 
 def test_digits_by_voices_that_nobody_heard(tmp_path):
