@@ -17,6 +17,8 @@ from regard.tokens.mel import LogMel, mel_filters
 
 WIDEST, INCHES, HEIGHT = 16.0, 2.4, 1.8
 """Inches of the widest spectrogram, of a second of it, and its height."""
+LETTER = 0.08
+"""Inches of a letter."""
 MOST = 10.0
 """Seconds of a recording that are drawn."""
 
@@ -44,13 +46,13 @@ def draw_heard(
     sheet = Sheet()
     axes = place_spectrogram(sheet, frames, seconds, "")
     width, top = axes.get_position().width * sheet.figure.get_size_inches()[0], frames.shape[1]
-    inch, last, level = width / max(seconds, 1e-6), -math.inf, 0
+    inch, end, level = width / max(seconds, 1e-6), -math.inf, 0
     for text, start in tokens:
         axes.axvline(start, color=LINES[1], linewidth=0.5, alpha=0.7)
-        level = (level + 1) % 3 if (start - last) * inch < 0.12 else 0  # letters that are close stand above each other
+        level = (level + 1) % 3 if start * inch < end else 0  # tokens that are close stand above each other
         place = (start, top * (1.03 + 0.09 * level))
         axes.text(*place, text if text.strip() else "␣", clip_on=False, **pen(8, ha="left", color=INK))
-        last = start
+        end = start * inch + LETTER * max(1, len(text)) + 0.04
     axes.text(0, top * 1.36, title, clip_on=False, **pen(9.5, fontweight="bold"))
     below = sheet.chart(0, -1.35, width, 0.7, ylabel="probability")
     times = (np.arange(len(blank)) + 0.5) * seconds / max(1, len(blank))
