@@ -263,8 +263,7 @@ def _read_letters(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
     vocabulary = _read_ids(_existing(source.directory / "vocab.json"))
     inner = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=source.names["unk"]))
     capitals = [letter for letter in vocabulary if len(letter) == 1 and letter.isupper()]
-    alone = [letter for letter in capitals if letter.lower() not in vocabulary]
-    case: list[Any] = [normalizers.Replace(letter.lower(), letter) for letter in alone]
+    case: list[Any] = [normalizers.Replace(c.lower(), c) for c in capitals if c.lower() not in vocabulary]
     case = case if capitals else [normalizers.Lowercase()]
     inner.normalizer = normalizers.Sequence([normalizers.Replace(" ", bar), *case])
     inner.decoder = decoders.Sequence([decoders.Replace(bar, " "), decoders.Fuse()])
@@ -275,11 +274,8 @@ ROBERTA = {"bos": "<s>", "eos": "</s>", "sep": "</s>", "cls": "<s>", "unk": "<un
 BERT = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
 SEGMENTS: dict[str, Any] = {"single": "{cls} $A {sep}", "pair": "{cls} $A {sep} $B:1 {sep}:1"}
 NO_SEGMENTS: dict[str, Any] = {
-    "single": "{cls} $A {sep}",
-    "pair": "{cls} $A {sep} {sep} $B {sep}",
-    "names": ROBERTA,
-    "mask_strips": True,
-}
+    "single": "{cls} $A {sep}", "pair": "{cls} $A {sep} {sep} $B {sep}", "names": ROBERTA, "mask_strips": True,
+}  # fmt: skip
 
 _bert = Family(read=_read_wordpiece, names=BERT, **SEGMENTS)
 _gpt2 = Family(
