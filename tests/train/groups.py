@@ -1,4 +1,4 @@
-"""Groups of processes, forked from one that imported all there is: `python -m tests.train.groups kills|mistakes OUT`.
+"""Groups of processes, forked from one that imported all there is: `python -m tests.train.groups kills|mistakes OUT …`.
 
 A fork takes no time to start, so that many groups can live and die in a test.
 """
@@ -133,8 +133,9 @@ def kills(out: Path, count: int = 20, steps: int = 120) -> dict[str, Any]:
 # ---- mistakes -----------------------------------------------------------------------------------------------------
 
 
-def mistakes(out: Path) -> dict[str, Any]:
-    """Commands with a mistake, by two processes: their exit codes, and what each printed on stderr."""
+def mistakes(out: Path, *names: str) -> dict[str, Any]:
+    """Commands with a mistake, all or some by name, by two processes: their exit codes, and what each printed on
+    stderr."""
     (out / "text.txt").write_text("the red cat sees a black dog in may. " * 60)
 
     def full(self: Batch, device: Any) -> Any:
@@ -161,6 +162,8 @@ def mistakes(out: Path) -> dict[str, Any]:
     }
     results = {}
     for name, work in cases.items():
+        if names and name not in names:
+            continue
         own = out / f"run-{name}"
         begin, folder = time.monotonic(), out / name
         codes = ended(start(2, work, folder))
@@ -172,5 +175,5 @@ def mistakes(out: Path) -> dict[str, Any]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     folder = Path(sys.argv[2])
-    result = {"kills": kills, "mistakes": mistakes}[sys.argv[1]](folder)
+    result = {"kills": kills, "mistakes": mistakes}[sys.argv[1]](folder, *sys.argv[3:])
     (folder / "result.json").write_text(json.dumps(result))
