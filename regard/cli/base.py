@@ -211,8 +211,10 @@ def fail(text: str, code: int) -> int:
     if MANY and "torch" in sys.modules:
         from regard.train.processes import printed, rank, report
 
-        if rank() and report(line.removeprefix("error: ")):
+        message = line.removeprefix("error: ")
+        if not message or rank() and report(message):
             return code
+        line = f"error: process {rank()}: {message}" if rank() else line
         printed()
     elif MANY and os.environ.get("RANK", "0") != "0":  # the first process prints
         return code

@@ -46,6 +46,7 @@ def answers_of_actors(
     """Yield the index and the answer of each text, as soon as its part is answered. `load` returns the task in an
     actor; `count` is the number of actors, by default one for each GPU of the cluster, or CPU."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # or it warns of how Ray Data starts its actors
     try:
         import ray
         import ray.data

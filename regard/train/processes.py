@@ -15,8 +15,8 @@ import torch.distributed as dist
 _LOST = re.compile(r"connection (closed|reset|refused)|by peer|timed out", re.IGNORECASE)
 _PATIENCE = 5.0
 """Seconds that the first process waits for the reason of another that was lost."""
-_BUSY = 30.0
-"""Seconds that another process waits until the first one has printed its reason."""
+_WAIT = 10.0
+"""Seconds that another process waits for the first one, which may fail alike, or print the reason."""
 
 
 _stores: list[Any] = []
@@ -72,15 +72,16 @@ def leave() -> None:
 
 def report(message: str) -> bool:
     """Leave the reason of a failure for the first process, which prints it, and wait until it has done so: when this
-    process ends, torchrun ends the others. Return False if it did not, being busy, so that this process has to."""
+    process ends, torchrun ends the others. Return False if it did not, so that this process has to."""
     if not dist.is_initialized() or not message:
         return True  # all processes fail alike, or another one says why
-    store, until = _stores[0], time.monotonic() + _BUSY
+    store, until = _stores[0], time.monotonic() + _WAIT
     with suppress(RuntimeError):  # the first process has failed as well, and has ended
         store.set(f"failed/{rank()}", message)
         leave()
         while not store.check(["printed"]):
-            if time.monotonic() > until:
+            if time.monotonic() > until:  # it waits for an answer of this process
+                store.set("printed", "")
                 return False
             time.sleep(0.1)
     return True
@@ -102,6 +103,8 @@ def reason(error: BaseException) -> str | None:
     store = _stores[0]
     keys = [f"failed/{other}" for other in range(1, count())]
     for _ in range(int(_PATIENCE * 10)):
+        if store.check(["printed"]):
+            return ""
         for number, key in enumerate(keys, 1):
             if store.check([key]):
                 return f"process {number}: {store.get(key).decode()}"

@@ -48,6 +48,9 @@ def test_a_mistake_of_many_processes_is_one_line_of_the_first(tmp_path):
         "memory of one": "process 1: step 1 (batches of 128 tokens) needs 12.0 GiB of memory that there is not",
     }
     assert result.keys() == says.keys()
+    alone = result.pop("memory of one")["printed"]  # the first process waits for an answer of the other
+    (line,) = [line for text in alone for line in text.splitlines() if line.startswith("regard: ")]
+    assert says.pop("memory of one") in line
     for name, (first, other) in {name: each["printed"] for name, each in result.items()}.items():
         lines = [line for line in first.splitlines() if line.startswith("regard: ")]
         assert len(lines) == 1 and first.splitlines()[-1] == lines[0] and says[name] in lines[0], (name, first)
