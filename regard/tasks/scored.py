@@ -13,8 +13,8 @@ MOST_CLASSES = 50
 """Classes up to which a confusion matrix is part of the JSON."""
 NOT_SHARES = ("rouge", "bits_per", "bleu", "chrf")
 """Beginnings or parts of the names of metrics that are no percentages."""
-RATIOS = ("mse", "mae", "mase", "crps")
-"""Metrics that are relative to the spread of the values, or to another error."""
+RATIOS = ("mse", "mae", "mase", "crps", "mean_error", "r2")
+"""Metrics that are relative to the spread of the values or to another error, or in the values' own unit."""
 SPELLED = {
     "f1": "F1", "ap": "AP", "ap50": "AP50", "ap75": "AP75", "bleu": "BLEU", "chrf": "chrF", "rouge-l": "ROUGE-L",
     "wer": "WER", "cer": "CER", "mse": "MSE", "mae": "MAE", "mase": "MASE", "crps": "CRPS", "smape": "sMAPE",
