@@ -74,7 +74,7 @@ class DividedBlock(Block):
 
     def across_time(self, x: Float[Tensor, "B M D"], steps: int, real: Real) -> Float[Tensor, "B M D"]:
         """Attend from each tubelet to those of its patch at all steps."""
-        lines = x.unflatten(1, (steps, -1)).transpose(1, 2)  # B N T D
+        lines = x.unflatten(1, (steps, -1)).transpose(1, 2).contiguous()  # B N T D; products of views are slow
         patches = lines.shape[1]
         mask = seen(None if real is None else real.repeat_interleave(patches, dim=0), 1)
         out = self.time(lines.flatten(0, 1), mask=mask)

@@ -5,6 +5,7 @@ variable frame rate is nothing special.
 """
 
 import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,9 @@ MOST_BYTES = 1 << 35
 """Most bytes of a video file; it is never in memory as a whole."""
 MOST_PIXELS = 1 << 25
 """Most pixels of a frame, a little more than those of 8K."""
+MOST_OF_GIF = 1 << 22
+"""Most pixels of a GIF, whose frames are drawn over each other in several copies."""
+MOST_BYTES_OF_GIF = 1 << 28
 MOST_FRAMES = 1 << 20
 MOST_SECONDS = 4 * 3600
 MOST_DECODED = 1 << 33
@@ -148,24 +152,46 @@ def from_frames(frames: np.ndarray, name: str = "the clip") -> Clip:
 
 
 def open_gif(source: Callable[[], Any], name: str) -> Clip:
-    """An animated GIF, whose frames have a duration each; of one that does not move, one frame."""
-    lengths: list[float] = []
+    """An animated GIF, whose frames have a duration each; of one that does not move, one frame. Nothing is decoded
+    before the sizes of all frames, which may reach beyond the first, are known."""
+    with source() as file:
+        data = file.read(MOST_BYTES_OF_GIF + 1)
+    if len(data) > MOST_BYTES_OF_GIF:
+        raise ValueError(f"{name} is a GIF of more than {MOST_BYTES_OF_GIF:,} bytes; convert it to MP4")
+    lengths, rows, columns = [], 0, 0
     try:
-        with source() as file, Image.open(file, formats=("GIF",)) as image:
-            check_pixels(image.height, image.width, name)
-            size = image.height, image.width
-            while True:
-                shown = image.info.get("duration", 0) / 1000
-                lengths.append(shown if shown >= BLINK else 0.1)
-                check_frames(len(lengths), name)
-                try:
-                    image.seek(len(lengths))
-                except EOFError:
-                    break
-    except Exception as error:  # Pillow's decoders raise errors of any kind
-        raise damaged(name, error) from None
+        for down, right, shown in gif_blocks(data):
+            lengths.append(shown if shown >= BLINK else 0.1)
+            rows, columns = max(rows, down), max(columns, right)
+            check_frames(len(lengths), name)
+    except (IndexError, struct.error):
+        if not lengths:
+            raise damaged(name, ValueError("it ends too early")) from None
+    check_pixels(rows, columns, name, MOST_OF_GIF)
     ends = np.cumsum(lengths)
-    return Clip(name, ends - lengths, float(ends[-1]), size, partial(gif_frames, source, name, size[0] * size[1]))
+    return Clip(
+        name, ends - lengths, float(ends[-1]), (rows, columns), partial(gif_frames, source, name, rows * columns)
+    )
+
+
+def gif_blocks(data: bytes) -> Iterator[tuple[int, int, float]]:
+    """For each frame of a GIF, the rows and columns that it reaches to, and the seconds that it is shown."""
+    columns, rows, flags = struct.unpack_from("<HHB", data, 6)
+    at, delay = 13 + (3 << (flags & 7) + 1 if flags & 128 else 0), 0
+    while data[at] != 0x3B:
+        if data[at] == 0x2C:
+            left, top, wide, high, flags = struct.unpack_from("<HHHHB", data, at + 1)
+            at += 11 + (3 << (flags & 7) + 1 if flags & 128 else 0)
+            yield max(rows, top + high), max(columns, left + wide), delay / 100
+        elif data[at] == 0x21:
+            if data[at + 1] == 0xF9:
+                delay = struct.unpack_from("<H", data, at + 4)[0]
+            at += 2
+        else:
+            return
+        while data[at]:  # the parts of a block, each behind its length
+            at += data[at] + 1
+        at += 1
 
 
 def gif_frames(source: Callable[[], Any], name: str, pixels: int, numbers: Sequence[int]) -> Iterator[Image.Image]:
@@ -278,12 +304,13 @@ def stream_of(container: Any, name: str) -> Any:
     return videos[0]
 
 
-def check_pixels(rows: int, columns: int, name: str) -> None:
+def check_pixels(rows: int, columns: int, name: str, most: int | None = None) -> None:
     if min(rows, columns) < 1:
         raise ValueError(f"{name} is cut short or damaged: its frames have no size; copy it again, or leave it out")
-    if rows * columns > MOST_PIXELS:
+    most = MOST_PIXELS if most is None else most
+    if rows * columns > most:
         raise ValueError(
-            f"{name} has frames of {rows:,} × {columns:,} pixels, at most {MOST_PIXELS:,} are read; make it smaller"
+            f"{name} has frames of {rows:,} × {columns:,} pixels, at most {most:,} are read; make it smaller"
         )
 
 
