@@ -69,7 +69,7 @@ class VideoViTConfig(ImageConfig):
     def idle(self) -> dict[str, str]:
         """Fields without effect, and why."""
         over = {} if self.attention == "factorised" else {"over": f"attention {self.attention}"}
-        return {"max_len": f"image {self.image} and frames {self.frames}"} | over
+        return {"max_len": f"image {self.image}"} | over
 
     @property
     def first(self) -> int:
@@ -101,16 +101,14 @@ class VideoViT(nn.Module):
 
     config_class = VideoViTConfig
     task_names, optional_names = ("head.", "head_norm."), ("pooler.",)
-    small: ClassVar[dict[str, Any]] = dict(
-        dim=20, depth=2, heads=2, ffn_dim=29, channels=1, image=(8, 12), patch=4, frames=7, labels=("a", "b", "c")
-    )
+    small: ClassVar[dict[str, Any]] = dict(dim=20, depth=2, heads=2, ffn_dim=29, channels=1, image=(8, 12), patch=4,
+                                           frames=7, labels=("a", "b", "c"))  # fmt: skip
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=64, depth=4, heads=4, ffn_dim=256, channels=1, image=32, patch=8, frames=8, pooling="mean",
                      attention="divided"),
         "videomae-b": dict(position="sinusoidal", times="joint", pooling="mean", norm_mean=True),
         "timesformer-b": dict(frames=8, tubelet=1, attention="divided", norm_eps=1e-6),
         "vivit-b": dict(frames=32, times="joint", activation="gelu-tanh", norm_eps=1e-6),
-        "vivit-b-factorised": dict(frames=32, attention="factorised", over=4, norm_eps=1e-6),
     }  # fmt: skip
 
     def __init__(self, config: VideoViTConfig) -> None:
@@ -119,10 +117,9 @@ class VideoViT(nn.Module):
         final = config.norm_place == "pre" and not config.norm_mean
         depths = (config.depth, config.over) if config.attention == "factorised" else (config.depth,)
         self.encoder = ENCODERS[config.attention](sized, *depths, steps=config.steps, final_norm=final)
-        self.dropout = Dropout(config.dropout)
-        labels = len(config.labels)
+        self.dropout, labels = Dropout(config.dropout), len(config.labels)
         self.pooler = Pooler(config.dim, activation="tanh") if config.pooler else None
-        self.head_norm = build_norm(config.norm, config.dim, 1e-5) if labels and config.norm_mean else None
+        self.head_norm = build_norm(config.norm, config.dim, 1e-5) if labels and config.norm_mean else nn.Identity()
         self.head = LabelHead(config.dim, labels, dropout=config.dropout) if labels else None
         glorot(self)
         init_keys_as_queries(self.encoder)
@@ -140,6 +137,10 @@ class VideoViT(nn.Module):
         frames, (height, width) = self.config.frames, (side * self.config.patch for side in self.grid)
         lengths = torch.tensor([4, 7, 3, 6, 5, 7, 4])[:rows].clamp(max=frames)
         return {"video": torch.randn(rows, frames, self.config.channels, height, width), "lengths": lengths}
+
+    def axes(self) -> dict[str, int]:
+        """Return the number of frames, for what `regard cost` runs."""
+        return {"T": self.config.frames}
 
     def resized(self, base: "VideoViT", name: str, tensor: Tensor) -> Tensor:
         """Return a tensor of the model that this one starts from; positions are interpolated to its own sizes."""
@@ -174,8 +175,8 @@ class VideoViT(nn.Module):
 
     def run(self, video: Clips, lengths: Lengths) -> tuple[Float[Tensor, "B S D"], Any, int]:
         """Return the vectors of `features`, which steps of each clip are real, if not all are, and their number."""
-        steps = -(-video.shape[1] // self.config.tubelet)
-        steps = steps if lengths is None else min(steps, self.config.steps)  # what fills up a batch is not needed
+        most = video.shape[1] if lengths is None else self.config.frames  # what fills up a batch is not needed
+        steps = -(-min(video.shape[1], most) // self.config.tubelet)
         real = real_steps(lengths, steps, self.config.tubelet)
         x = self.tokens(held(video, steps * self.config.tubelet, lengths))
         return self.encoder.encode(x, steps=steps, first=self.config.first, real=real), real, steps
@@ -194,6 +195,5 @@ class VideoViT(nn.Module):
 
     def forward(self, video: Clips, lengths: Lengths = None) -> Float[Tensor, "B N"]:
         """Return logits over labels; without labels the vector of each clip."""
-        x = self.embed(video, lengths)
-        x = x if self.head_norm is None else self.head_norm(x)
+        x = self.head_norm(self.embed(video, lengths))
         return x if self.head is None else self.head(x)

@@ -1,7 +1,7 @@
 """Video: labels of clips, by a small Transformer over tubelets.
 
 regard train video
-    seven motions of generated clips: 1,000 steps, MINUTES minutes of one core, 100 % right (by one frame: 17 %)
+    seven motions of generated clips: 1,000 steps, two minutes of one core, 100 % right (from one frame: 14 %)
 regard train video --data.clips FOLDER
     your own: a folder with a sub-folder of clips, or of folders of frames, for each class; or a table of path and label
 regard train video --data.clips FOLDER --data.task forwards
