@@ -300,6 +300,7 @@ def stream_of(container: Any, name: str) -> Any:
         raise ValueError(f"{name} has no video stream: it holds {what}; give another file")
     if videos[0].codec_context is None:
         raise ValueError(f"{name} has a video stream that cannot be decoded here; convert it to H.264")
+    videos[0].codec_context.thread_count = 1  # threads that a damaged file leaves waiting would never end
     videos[0].codec_context.options = {"max_pixels": str(MOST_PIXELS)}
     return videos[0]
 
