@@ -2,7 +2,8 @@
 
 regard train forecast
     a day of electricity in Victoria from the two weeks before: 600 steps, 0.4 minutes of one core; MSE 0.068 (a week
-    ago and a ridge regression 0.079); with --data.name sunspots 0.67 (0.74), co2 0.0043 (0.0038: the line wins)
+    ago and a ridge regression 0.079), 77 % of the values in the 80 % interval; with --data.name sunspots 0.67 (0.74),
+    co2 0.0043 (0.0038: the line wins)
 regard train forecast --data.series FILE.csv --data.horizon 96
     your own table: a column of dates, and a column for each series
 """
