@@ -174,5 +174,5 @@ def test_a_quantisation_that_there_is_not(run, tmp_path):
     save_model(load_model(run), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"quantize": "int3"}))
-    with pytest.raises(ValueError, match="quantize='int3' is none of none, int8, int4"):
+    with pytest.raises(ValueError, match="quantize='int3' is none of none, bfloat16, int8, int4"):
         load(tmp_path)
