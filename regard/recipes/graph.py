@@ -1,8 +1,8 @@
 """Graphs: labels or numbers of graphs, or of their nodes, by a small Transformer over nodes.
 
 regard train graph
-    logP of 4,991 molecules (needs regard[graph]); with --model.attention edges --model.pooling sum --train.steps 600,
-    37 seconds of one core, a mean error of 0.29 (linear on counts of atoms and bonds 0.53)
+    logP of 4,991 molecules (needs regard[graph]); with --model.attention edges --model.pooling sum --train.steps 3000,
+    about three minutes of one core, a mean error of 0.062 (linear on counts of atoms and bonds 0.53)
 regard train graph --data.kind distance --model.encodings distance --train.minutes 1 --train.clock cpu
     the length of a shortest path, 1 minute: 100 % (20 % without structure); as well connected, triangles, communities
 regard train graph --data.graphs FOLDER --data.target NAME
