@@ -87,7 +87,10 @@ def test_decoded_images_are_found_again_until_a_file_changes(tmp_path, cache, mo
 def test_decoding_to_disk_takes_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(stored_images, "CHUNK", 4)
     peaks = []
-    for name in ("first", "second"):  # what threads of other tests allocate meanwhile is counted, too, but not twice
+    for name in (
+        "first",
+        "second",
+    ):  # what a thread or a first import allocates meanwhile is counted too, but not twice
         path = folder(tmp_path / name, count=400, side=(64, 64), suffix="png")
         data = ImagesConfig(images=str(path), size=60, memory=0.0)
         tracemalloc.start()
