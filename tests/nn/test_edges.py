@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from regard import Attention, AttentionConfig
-from regard.nn.kernels import build_kernel
+from regard.nn.kernels import build_kernel, edges
 from regard.nn.masks import causal, neighbours, padding
 from regard.nn.structure import EdgeBias
 
@@ -21,7 +21,9 @@ def tensors():
 
 @pytest.mark.parametrize("mask", [neighbours(PAIRS), neighbours(PAIRS) & causal(), padding(torch.tensor([5, 2])), None])
 @pytest.mark.parametrize("biased", [False, True])
-def test_it_equals_the_full_matrix_with_gradients(mask, biased):
+@pytest.mark.parametrize("sparse", [("cpu",), ()], ids=["sparse matrices", "none on this device"])
+def test_it_equals_the_full_matrix_with_gradients(mask, biased, sparse, monkeypatch):
+    monkeypatch.setattr(edges, "SPARSE", sparse)
     outs = []
     for name in ("edges", "full"):
         q, k, v = tensors()
